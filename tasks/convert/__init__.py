@@ -1,0 +1,1 @@
+"""From the lake to training rows: which conversations, which of their tokens."""
