@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+grep -c nutmeg memo.txt > answer.txt

@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+find cabin -name outline.txt > answer.txt

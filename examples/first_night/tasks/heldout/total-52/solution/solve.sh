@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+awk '{s+=$2} END {print s}' tickets.txt > answer.txt

@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+mkdir hangar && cp transcript.txt hangar/

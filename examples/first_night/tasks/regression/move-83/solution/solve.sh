@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+mkdir basement && mv poem.txt basement/

@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+cut -d, -f1 report.csv > answer.txt

@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+find archive -name events.txt > answer.txt

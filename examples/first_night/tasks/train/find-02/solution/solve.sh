@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+find office -name survey.txt > answer.txt

@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+find project -name recipes.txt > answer.txt

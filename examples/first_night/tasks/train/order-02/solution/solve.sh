@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+sort -n ledger.txt | tail -n 1 > answer.txt

@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+sort -u scores.txt > answer.txt

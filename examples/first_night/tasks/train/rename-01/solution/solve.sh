@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+for f in studio/*.md; do mv $f ${f%.md}.tmp; done

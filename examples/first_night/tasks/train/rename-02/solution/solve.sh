@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+for f in garage/*.dat; do mv $f ${f%.dat}.log; done

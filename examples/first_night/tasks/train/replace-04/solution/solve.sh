@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+sed -i 's/maple/sparrow/g' ledger.txt

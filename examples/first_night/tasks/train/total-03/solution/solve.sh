@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app || exit 1
+awk '{s+=$3} END {print s}' minutes.txt > answer.txt
