@@ -29,7 +29,6 @@ Tool = dict[str, Any]
 IM_START, IM_END = "<|im_start|>", "<|im_end|>"
 TOOLS_HEADER = "# Tools\nCall one with <tool_call>\n{\"name\": …, \"arguments\": …}\n</tool_call>\n<tools>\n"
 TOOLS_FOOTER = "\n</tools>"
-ERROR_PREFIX = "[error] "
 
 _TAG = re.compile(r"<(\\*)(/?(?:tool_call|tool_response|tools))>")
 _ESCAPED_TAG = re.compile(r"<\\(\\*/?(?:tool_call|tool_response|tools))>")
@@ -90,7 +89,7 @@ class Renderer:
     @property
     def digest(self) -> str:
         """Hex sha256 over everything that decides the tokens: the form's name and texts, and the tokenizer."""
-        parts = [self.name, TOOLS_HEADER, TOOLS_FOOTER, ERROR_PREFIX, self._tokenizer.to_str()]
+        parts = [self.name, TOOLS_HEADER, TOOLS_FOOTER, self._tokenizer.to_str()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
@@ -167,9 +166,8 @@ def render_assistant(message: Message) -> str:
 
 
 def render_result(message: Message) -> str:
-    """A tool result as the model sees it; errors are marked, since the form has no field for them."""
-    prefix = ERROR_PREFIX if message.get("is_error") else ""
-    return f"<tool_response>\n{escape(prefix + _text(message))}\n</tool_response>"
+    """A tool result as the model sees it. The form has no field for `is_error`: a failed result says so in its text."""
+    return f"<tool_response>\n{escape(_text(message))}\n</tool_response>"
 
 
 def _as_turns(messages: Sequence[Message], tools: Sequence[Tool]) -> Iterator[tuple[str, str, bool]]:

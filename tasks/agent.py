@@ -26,7 +26,7 @@ class AgentConfig(BaseModel):
     """Tokens the model may say at once."""
     max_context_tokens: int = Field(default=768, ge=16)
     """Tokens of the whole conversation; the rollout ends when the next turn would not fit."""
-    max_output_chars: int = Field(default=400, ge=16)
+    max_result_chars: int = Field(default=400, ge=16)
     """Characters of one command's output that the model is shown."""
 
 
@@ -58,6 +58,6 @@ def bash_agent(
         max_turns=config.max_turns,
         max_tokens_per_turn=config.max_tokens_per_turn,
         max_context=config.max_context_tokens,
-        max_output_chars=config.max_output_chars,
+        max_result_chars=config.max_result_chars,
         temperature=temperature,
     )

@@ -145,7 +145,7 @@ class TorchBackend(AbstractBackend):
                 continue
             self.adapters.activate(model_id)
             outputs: dict[int, dict[str, Any]] = {}
-            for group in micro_batches([len(inputs[i]) for i in range(start, end)], self.config.tokens_per_pass):
+            for group in micro_batches(inputs[start:end], self.config.tokens_per_pass):
                 rows = [start + i for i in group]
                 with torch.set_grad_enabled(train):
                     outputs |= self._micro_pass(batch, inputs, rows, loss, train=train)
@@ -165,12 +165,10 @@ class TorchBackend(AbstractBackend):
         def column(values: list[list[float]]) -> Tensor:
             return pad([values[i] or [0.0] * len(inputs[i]) for i in rows], torch.float32, self.device)
 
-        ids = pad([inputs[i] for i in rows], torch.long, self.device)
         targets = pad([batch.all_targets[i] for i in rows], torch.long, self.device)
-        lengths = torch.tensor([len(inputs[i]) for i in rows], device=self.device)
         mask = column(batch.all_token_weights)
         model = self.adapters.model
-        logprobs = token_logprobs(model, hidden_states(model, ids, lengths), targets, mask != 0)
+        logprobs = token_logprobs(model, hidden_states(model, [inputs[i] for i in rows], self.device), targets, mask != 0)
         config = batch.all_loss_fn_configs[rows[0]] or {}
         losses = LOSSES[loss](
             logprobs, column(batch.all_sampling_logprobs), column(batch.all_advantages), mask, config

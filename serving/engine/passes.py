@@ -1,7 +1,7 @@
 """Log-probabilities of given tokens: the forward pass that training and prompt scoring share.
 
-Keeps true: a micro-batch holds at most `tokens_per_pass` padded tokens, rows are grouped by length, and the vocabulary
-product is made only where a token counts, a chunk at a time. Shapes: (rows, tokens).
+Keeps true: a micro-batch costs at most `tokens_per_pass` tokens; what its rows share at their beginning (a system prompt, a
+task's instruction) is computed once; the vocabulary product is made only where a token counts, a chunk at a time. Shapes: (rows, tokens).
 """
 
 from collections.abc import Sequence
@@ -9,20 +9,38 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 HEAD_CHUNK_TOKENS = 512  # tokens x vocabulary in float32 at once: 100 MB at a vocabulary of 49,152
 
 
-def micro_batches(lengths: Sequence[int], tokens_per_pass: int) -> list[list[int]]:
-    """Row numbers in groups whose padded size stays within `tokens_per_pass` (one long row is a group of its own)."""
+def micro_batches(rows: Sequence[Sequence[int]], tokens_per_pass: int) -> list[list[int]]:
+    """Row numbers in groups that cost at most `tokens_per_pass` tokens each (one long row is a group of its own).
+
+    Rows are taken in the order of their tokens, so those that share a beginning meet in a group, and the shared beginning
+    is counted once.
+    """
     groups: list[list[int]] = []
-    for row in sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True):
-        widest = lengths[groups[-1][0]] if groups else 0
-        if groups and (len(groups[-1]) + 1) * widest <= tokens_per_pass:
-            groups[-1].append(row)
+    for row in sorted(range(len(rows)), key=lambda i: rows[i]):
+        wider = [*groups[-1], row] if groups else []
+        if wider and _cost([rows[i] for i in wider]) <= tokens_per_pass:
+            groups[-1] = wider
         else:
             groups.append([row])
     return groups
+
+
+def common_prefix(rows: Sequence[Sequence[int]]) -> int:
+    """How many leading tokens all rows share; at least one token of every row stays outside."""
+    first, last = min(rows), max(rows)  # in the order of tokens, these two differ earliest
+    shortest = min(map(len, rows))
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return max(0, min(same, shortest - 1))
+
+
+def _cost(rows: Sequence[Sequence[int]]) -> int:
+    prefix = common_prefix(rows)
+    return prefix + len(rows) * (max(map(len, rows)) - prefix)
 
 
 def pad(rows: Sequence[Sequence[float]], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -31,12 +49,37 @@ def pad(rows: Sequence[Sequence[float]], dtype: torch.dtype, device: torch.devic
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True).to(device)
 
 
-def hidden_states(model: Any, ids: Tensor, lengths: Tensor) -> Tensor:
-    """Last hidden states, shape (rows, tokens, width), of right-padded rows."""
-    attention = (torch.arange(ids.shape[1], device=ids.device)[None] < lengths[:, None]).long()
+def hidden_states(model: Any, rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Last hidden states, shape (rows, longest row, width); the rows' shared beginning goes through the model once.
+
+    Exact: keys and values of the shared tokens stay in the graph, so their gradient is the sum over the rows.
+    """
     trunk, _ = split_head(model)
-    states: Tensor = trunk(input_ids=ids, attention_mask=attention, use_cache=False).last_hidden_state
-    return states
+    prefix = common_prefix(rows) if len(rows) > 1 else 0
+    rests = [row[prefix:] for row in rows]
+    ids = pad(rests, torch.long, device)
+    lengths = torch.tensor([len(rest) for rest in rests], device=device)
+    attention = (torch.arange(ids.shape[1], device=device)[None] < lengths[:, None]).long()
+    if not prefix:
+        states: Tensor = trunk(input_ids=ids, attention_mask=attention, use_cache=False).last_hidden_state
+        return states
+    top, cache = read_prefix(trunk, rows[0][:prefix], len(rows), device)
+    attention = torch.cat([attention.new_ones(len(rows), prefix), attention], 1)
+    positions = torch.arange(prefix, prefix + ids.shape[1], device=device)[None].expand_as(ids)
+    rest_states = trunk(
+        input_ids=ids, attention_mask=attention, position_ids=positions, past_key_values=cache, use_cache=True
+    ).last_hidden_state
+    return torch.cat([top.expand(len(rows), -1, -1), rest_states], 1)
+
+
+def read_prefix(trunk: Any, prefix: Sequence[int], rows: int, device: torch.device) -> tuple[Tensor, DynamicCache]:
+    """(hidden states of `prefix`, shape (1, tokens, width); its keys and values, ready for `rows` rows)."""
+    cache = DynamicCache()
+    ids = torch.tensor([list(prefix)], device=device)
+    states: Tensor = trunk(input_ids=ids, past_key_values=cache, use_cache=True).last_hidden_state
+    for layer in cache.layers:
+        layer.keys, layer.values = (t.expand(rows, -1, -1, -1) for t in (layer.keys, layer.values))
+    return states, cache
 
 
 def split_head(model: Any) -> tuple[Any, Any]:

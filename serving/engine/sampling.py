@@ -1,7 +1,7 @@
 """Batched generation: many prompts at once on one adapter, each row with its own settings and random stream.
 
 Keeps true: a row's tokens depend on its own seed, not on its neighbours' draws; the logprob returned is of the untempered
-distribution (what the trainer computes); a prompt that stands several times in a batch is read once. Rows that have ended
+distribution (what the trainer computes); what prompts share at their beginning is read once. Rows that have ended
 leave the batch when half of it has. Leaves to others: which adapter is on.
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from serving.engine.passes import split_head
+from serving.engine.passes import common_prefix, read_prefix, split_head
 
 TINY_TEMPERATURE = 1e-5  # at and below it, sampling is greedy
 
@@ -84,12 +84,15 @@ def _read_prompts(model: Any, prompts: Sequence[Sequence[int]], device: torch.de
     """(cache, attention mask, next-token logits), a line per row; each distinct prompt goes through the model once."""
     unique: dict[tuple[int, ...], int] = {}
     place = [unique.setdefault(tuple(prompt), len(unique)) for prompt in prompts]
-    width = max(map(len, unique))
-    ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in unique], device=device)
-    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in unique], device=device)
     trunk, head = split_head(model)
-    cache = DynamicCache()
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    prefix = common_prefix(list(unique)) if len(unique) > 1 else 0
+    shared = next(iter(unique))[:prefix]
+    rests = [prompt[prefix:] for prompt in unique]
+    width = max(map(len, rests))
+    ids = torch.tensor([[0] * (width - len(r)) + list(r) for r in rests], device=device)
+    mask = torch.tensor([[1] * prefix + [0] * (width - len(r)) + [1] * len(r) for r in rests], device=device)
+    cache = read_prefix(trunk, shared, len(rests), device)[1] if prefix else DynamicCache()
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, prefix:]
     states = trunk(
         input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
     ).last_hidden_state
