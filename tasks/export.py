@@ -43,7 +43,9 @@ def _merge(adapter: Path, model_dir: Path, target: Path) -> None:
     """The base model with the adapter added to its weights, and its tokenizer beside."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     base: Any = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
     model: Any = PeftModel.from_pretrained(base, str(adapter))
     model.merge_and_unload().save_pretrained(target)

@@ -1,4 +1,4 @@
-"""How long work tells what it has done so far; a terminal bar, a plain line or a Prefect artifact may listen."""
+"""How long work tells what it has done so far; a bar, a plain line or a Prefect artifact may listen."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """`done` of `total` units of `stage`; `note` says what the unit is, or how it goes. `total` 0: not known."""
+    """`done` of `total` units of `stage` (`total` 0: not known); `note` says the unit, or how it goes."""
 
     stage: str
     done: int

@@ -76,8 +76,8 @@ def evaluate(
         ServerFailed: the server died.
     """
     tasks = {name: load_tasks(folder) for name, folder in sets.items()}
-    for name, found in tasks.items():
-        if not found:
+    for name, members in tasks.items():
+        if not members:
             raise TaskError(f"no tasks for the {name} set under {sets[name]}: a task is a folder with a task.toml")
     renderer = Renderer(model_dir)
     keys = {name: _inputs(home, model_dir, ref, tasks, config, agent, sandbox, engine, renderer, seed) for name, ref in refs.items()}
@@ -120,7 +120,8 @@ def roll_out(
     for set_name, members in tasks.items():
         for task in members:
             for sample in range(samples):
-                jobs.append(TrialJob(task=task, agent=actor, sample=sample, seed=rollout_seed(seed, task.digest, sample)))
+                job_seed = rollout_seed(seed, task.digest, sample)
+                jobs.append(TrialJob(task=task, agent=actor, sample=sample, seed=job_seed, run_id=run.id))
                 where.append(set_name)
     done = 0
 
@@ -129,7 +130,7 @@ def roll_out(
         done += 1
         progress(ProgressEvent("evaluate", done, len(jobs), name))
 
-    trials = run_trials(jobs, sandbox, run_id=run.id, on_done=say)
+    trials = run_trials(jobs, sandbox, on_done=say)
     results = [_verdict(trial, job.task, at) for trial, job, at in zip(trials, jobs, where, strict=True)]
     rollouts = [_rollout(trial) for trial in trials]
     return {"results": results, "rollouts": rollouts}

@@ -124,11 +124,11 @@ def collect(
     """Rolls each task out `group_size` times on the weights as they are now; one list of trials a task."""
     actor = bash_agent(session.server, session.sampler(), session.renderer, agent, temperature=config.temperature)
     jobs = [
-        TrialJob(task=task, agent=actor, sample=sample, seed=rollout_seed(seed, step, task.name, sample))
+        TrialJob(task=task, agent=actor, sample=sample, seed=rollout_seed(seed, step, task.name, sample), run_id=session.run.id)
         for task in tasks
         for sample in range(config.group_size)
     ]
-    trials = run_trials(jobs, sandbox, run_id=session.run.id, on_done=say)
+    trials = run_trials(jobs, sandbox, on_done=say)
     size = config.group_size
     return [trials[i : i + size] for i in range(0, len(trials), size)]
 
