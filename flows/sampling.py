@@ -100,13 +100,11 @@ def sampler(
         return
     progress(ProgressEvent("server", 0, 0, "starting one for this question; `serve start` keeps one running"))
     with _short_lived(model_dir, engine) as server:
-        from serving.server import connect
-
         path = None
         if checkpoint:
             rank = int(checkpoint.manifest["rank"])
             path = register(server.state_dir, checkpoint.id, server.base_model, rank, checkpoint.sampler_tar)
-        yield Sampler(name, _client(connect(server), server.base_model, path), renderer)
+        yield Sampler(name, _client(server.connect(), server.base_model, path), renderer)
 
 
 def _client(service: Any, base_model: str | None, path: str | None) -> Any:

@@ -27,11 +27,15 @@ def engine_command(_parent: list[str], config: Any) -> list[str]:
     return [sys.executable, "-m", "serving.engine_main", *config_to_argv(config)]
 
 
-def require_key(key: str) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
+def require_key(
+    key: str,
+) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
     """A middleware that answers 401 to a request without the key."""
 
     async def check(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix(
+            "Bearer "
+        )
         if request.url.path in OPEN_PATHS or hmac.compare_digest(given.encode(), key.encode()):
             return await answer(request)
         return JSONResponse({"detail": "wrong or missing API key: send it as X-API-Key"}, status_code=401)
@@ -49,9 +53,15 @@ def main() -> None:
     args = vars(parser.parse_args())
     api._build_uv_run_cmd_engine = engine_command
     api.app.middleware("http")(require_key(args["key_file"].read_text().strip()))
-    api.app.state.engine_config = EngineConfig.model_validate({k: v for k, v in args.items() if k in EngineConfig.model_fields})
+    api.app.state.engine_config = EngineConfig.model_validate(
+        {k: v for k, v in args.items() if k in EngineConfig.model_fields}
+    )
     config = uvicorn.Config(
-        api.app, host=args["host"], port=args["port"], log_level="warning", timeout_keep_alive=api.HTTP_KEEP_ALIVE_TIMEOUT_SECONDS
+        api.app,
+        host=args["host"],
+        port=args["port"],
+        log_level="warning",
+        timeout_keep_alive=api.HTTP_KEEP_ALIVE_TIMEOUT_SECONDS,
     )
     exit_with_parent()
     uvicorn.Server(config).run()

@@ -24,7 +24,12 @@ def training_path(checkpoint_id: str) -> str:
 
 
 def register(
-    state_dir: Path, checkpoint_id: str, base_model: str, rank: int, sampler: Path, training: Path | None = None
+    state_dir: Path,
+    checkpoint_id: str,
+    base_model: str,
+    rank: int,
+    sampler: Path,
+    training: Path | None = None,
 ) -> str:
     """Makes a checkpoint answerable on the server whose state is in `state_dir`; returns its sampler path.
 
@@ -55,7 +60,9 @@ def _write_rows(database: Path, checkpoint_id: str, base_model: str, rank: int, 
     enable_sqlite_wal(engine)
     now = datetime.now(UTC)
     with Session(engine) as session:
-        session.merge(SessionDB(session_id=SESSION, sdk_version="registry", status="expired", last_heartbeat_at=now))
+        session.merge(
+            SessionDB(session_id=SESSION, sdk_version="registry", status="expired", last_heartbeat_at=now)
+        )
         session.commit()
         lora = {"rank": rank, "alpha": 32.0, "seed": 0}
         session.merge(

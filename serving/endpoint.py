@@ -116,7 +116,9 @@ def _wait(state_dir: Path, supervisor: "subprocess.Popen[bytes]") -> Endpoint:
         stop_tree(supervisor.pid)
         raise
     stop_tree(supervisor.pid)
-    raise ServerFailed(f"the endpoint did not answer within {START_TIMEOUT_S:.0f} s; see nightschool serve logs")
+    raise ServerFailed(
+        f"the endpoint did not answer within {START_TIMEOUT_S:.0f} s; see nightschool serve logs"
+    )
 
 
 def _port_taken(endpoint: EndpointConfig) -> bool:

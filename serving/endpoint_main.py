@@ -4,6 +4,7 @@ Keeps true: a server that dies is started again, after a pause that doubles whil
 """
 
 import json
+import logging
 import signal
 import sys
 import time
@@ -14,6 +15,8 @@ from serving.config import EndpointConfig, EngineConfig
 from serving.endpoint import describe
 from serving.errors import ServerFailed
 from serving.server import TinkerServer
+
+logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
@@ -43,7 +46,7 @@ def supervise(server: TinkerServer, state_dir: Path) -> None:
         except ServerFailed as error:
             if first:
                 raise
-            print(f"restarting the server in {pause:.0f} s: {error}", flush=True)
+            logger.warning("restarting the server in %.0f s: %s", pause, error)
         finally:
             server.stop()
         pause = FIRST_PAUSE_S if time.monotonic() - started > STEADY_S else min(2 * pause, LONGEST_PAUSE_S)
@@ -56,7 +59,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _on_term)
     endpoint = EndpointConfig.model_validate(settings["endpoint"])
     engine = EngineConfig.model_validate(settings["engine"])
-    server = TinkerServer(Path(settings["model_dir"]), state_dir, engine, host=endpoint.host, port=endpoint.port)
+    server = TinkerServer(
+        Path(settings["model_dir"]), state_dir, engine, host=endpoint.host, port=endpoint.port
+    )
     try:
         supervise(server, state_dir)
     except Stopped:

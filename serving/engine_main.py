@@ -30,13 +30,19 @@ def backend_classes(name: str, use_ray: bool = False) -> tuple[type[Any], type[B
 class Engine(skyrl_engine.TinkerEngine):
     """SkyRL's engine, which also answers for checkpoints whose model is not loaded."""
 
-    def _filter_valid_requests(self, requests: dict[str, tuple[str, BaseModel]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _filter_valid_requests(
+        self, requests: dict[str, tuple[str, BaseModel]]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         from_file = {
             request: (model, data)
             for request, (model, data) in requests.items()
-            if isinstance(data, types.SampleInput) and model and self._archive(model, data.checkpoint_id).exists()
+            if isinstance(data, types.SampleInput)
+            and model
+            and self._archive(model, data.checkpoint_id).exists()
         }
-        errors, valid = super()._filter_valid_requests({k: v for k, v in requests.items() if k not in from_file})
+        errors, valid = super()._filter_valid_requests(
+            {k: v for k, v in requests.items() if k not in from_file}
+        )
         return errors, valid | from_file
 
     def _archive(self, model_id: str, checkpoint_id: str) -> Any:

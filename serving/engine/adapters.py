@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
 
 GZIP_LEVEL = 1  # tarfile's default of 9 takes 5 s on a 20 MB adapter and saves next to nothing on weights
@@ -30,7 +30,7 @@ class Adapters:
 
     def __init__(self, base: Any, max_snapshots: int) -> None:
         self.base = base
-        self.model: PeftModel | None = None
+        self.model: Any = None  # a PeftModel, once there is an adapter
         self._trained: dict[str, LoraConfig] = {}
         self._snapshots: OrderedDict[str, None] = OrderedDict()
         self._max_snapshots = max_snapshots
@@ -38,7 +38,9 @@ class Adapters:
     def create(self, name: str, rank: int, alpha: float, seed: int) -> None:
         """A fresh trainable adapter on every linear layer but the head; `seed` decides its first weights."""
         torch.manual_seed(seed)
-        config = LoraConfig(r=rank, lora_alpha=int(alpha), target_modules="all-linear", exclude_modules=["lm_head"])
+        config = LoraConfig(
+            r=rank, lora_alpha=int(alpha), target_modules="all-linear", exclude_modules=["lm_head"]
+        )
         self._add(name, config)
         self._trained[name] = config
 
@@ -93,7 +95,9 @@ class Adapters:
 
     def state_dict(self, name: str) -> dict[str, torch.Tensor]:
         """PEFT's state dict of one adapter."""
-        return dict(get_peft_model_state_dict(self._require(), adapter_name=name, save_embedding_layers=False))
+        return dict(
+            get_peft_model_state_dict(self._require(), adapter_name=name, save_embedding_layers=False)
+        )
 
     def load_state_dict(self, name: str, state: dict[str, torch.Tensor]) -> None:
         """Replaces the weights of one adapter.
@@ -102,11 +106,14 @@ class Adapters:
             ValueError: the state is of another rank or other layers.
         """
         try:
-            missing = set_peft_model_state_dict(self._require(), state, adapter_name=name).unexpected_keys
+            load: Any = set_peft_model_state_dict  # its annotation says None, and it returns the keys
+            missing = load(self._require(), state, adapter_name=name).unexpected_keys
         except RuntimeError as error:
             raise ValueError(f"the checkpoint does not fit adapter {name}: {error}") from error
         if missing:
-            raise ValueError(f"the checkpoint does not fit adapter {name}: it also holds {sorted(missing)[:3]} …")
+            raise ValueError(
+                f"the checkpoint does not fit adapter {name}: it also holds {sorted(missing)[:3]} …"
+            )
 
     def _load_snapshot(self, name: str, archive: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +131,7 @@ class Adapters:
         else:
             self.model.add_adapter(name, config)
 
-    def _require(self) -> PeftModel:
+    def _require(self) -> Any:
         if self.model is None:
             raise ValueError("no adapter has been made on this model yet")
         return self.model

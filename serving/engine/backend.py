@@ -10,7 +10,7 @@ import io
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, override
 
 import torch
 from pydantic import BaseModel
@@ -59,37 +59,47 @@ class TorchBackend(AbstractBackend):
         self.stop_tokens = _end_tokens(base_model, self.tokenizer)
         self.optimizers: dict[str, torch.optim.AdamW] = {}
 
+    @override
     def has_model(self, model_id: str) -> bool:
         return model_id in self.optimizers
 
+    @override
     def create_model(self, model_id: str, lora_config: types.LoraConfig, model_role: str = "policy") -> None:
         if model_role != "policy":
             raise ValueError(f"this backend trains policies; a model of role {model_role!r} was asked for")
         self.adapters.create(model_id, lora_config.rank, lora_config.alpha, lora_config.seed)
         self.optimizers[model_id] = torch.optim.AdamW(self.adapters.parameters(model_id), lr=0.0)
 
+    @override
     def delete_model(self, model_id: str) -> None:
         del self.optimizers[model_id]
         self.adapters.delete(model_id)
 
+    @override
     def forward_backward(self, prepared_batch: types.PreparedModelPassBatch) -> dict[str, Any]:
         return self._model_pass(prepared_batch, train=True)
 
+    @override
     def forward(self, prepared_batch: types.PreparedModelPassBatch) -> dict[str, Any]:
         return self._model_pass(prepared_batch, train=False)
 
+    @override
     def optim_step(self, model_id: str, request_data: types.OptimStepInput) -> types.OptimStepOutput:
         optimizer, adam = self.optimizers[model_id], request_data.adam_params
         parameters = self.adapters.parameters(model_id)
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         for group in optimizer.param_groups:
             group.update(
-                lr=adam.learning_rate, betas=(adam.beta1, adam.beta2), eps=adam.eps, weight_decay=adam.weight_decay
+                lr=adam.learning_rate,
+                betas=(adam.beta1, adam.beta2),
+                eps=adam.eps,
+                weight_decay=adam.weight_decay,
             )
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return types.OptimStepOutput(metrics={"grad_norm": float(norm)})
 
+    @override
     def sample(self, prepared_batch: types.PreparedSampleBatch) -> dict[str, Any]:
         prompts = [rendered.prompt_ids for rendered in render_model_input(prepared_batch.all_model_inputs)]
         results: list[Sampled | None] = [None] * len(prompts)
@@ -112,10 +122,12 @@ class TorchBackend(AbstractBackend):
             for request, batch_slice in ((s[0], s) for s in prepared_batch.request_batch_slices)
         }
 
+    @override
     def save_sampler_checkpoint(self, output_path: Any, model_id: str, persist: bool = True) -> None:
         # `persist` is ignored: a file costs 0.2 s, and only a file can be sampled after the weights moved on.
         self.adapters.write_sampler_archive(model_id, Path(str(output_path)))
 
+    @override
     def save_checkpoint(self, output_path: Any, model_id: str) -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -123,6 +135,7 @@ class TorchBackend(AbstractBackend):
             torch.save(self.optimizers[model_id].state_dict(), folder / "optimizer.pt")
             write_archive(folder, Path(str(output_path)))
 
+    @override
     def load_checkpoint(self, checkpoint_path: Any, model_id: str, load_optimizer: bool) -> None:
         with tempfile.TemporaryDirectory() as name, tarfile.open(str(checkpoint_path), "r:gz") as tar:
             tar.extractall(name, filter="data")
@@ -140,7 +153,8 @@ class TorchBackend(AbstractBackend):
             loss = batch.all_loss_fns[start] if end > start else "cross_entropy"
             if loss not in LOSSES:
                 results[request] = types.ErrorResponse(
-                    error=f"loss {loss!r} is not one of this backend's: {', '.join(sorted(LOSSES))}", status="failed"
+                    error=f"loss {loss!r} is not one of this backend's: {', '.join(sorted(LOSSES))}",
+                    status="failed",
                 )
                 continue
             self.adapters.activate(model_id)
@@ -158,7 +172,13 @@ class TorchBackend(AbstractBackend):
         return results
 
     def _micro_pass(
-        self, batch: types.PreparedModelPassBatch, inputs: list[list[int]], rows: list[int], loss: str, *, train: bool
+        self,
+        batch: types.PreparedModelPassBatch,
+        inputs: list[list[int]],
+        rows: list[int],
+        loss: str,
+        *,
+        train: bool,
     ) -> dict[int, dict[str, Any]]:
         """Losses and logprobs of some rows; gradients are added to the active adapter when `train`."""
 
@@ -168,7 +188,9 @@ class TorchBackend(AbstractBackend):
         targets = pad([batch.all_targets[i] for i in rows], torch.long, self.device)
         mask = column(batch.all_token_weights)
         model = self.adapters.model
-        logprobs = token_logprobs(model, hidden_states(model, [inputs[i] for i in rows], self.device), targets, mask != 0)
+        logprobs = token_logprobs(
+            model, hidden_states(model, [inputs[i] for i in rows], self.device), targets, mask != 0
+        )
         config = batch.all_loss_fn_configs[rows[0]] or {}
         losses = LOSSES[loss](
             logprobs, column(batch.all_sampling_logprobs), column(batch.all_advantages), mask, config
@@ -177,7 +199,8 @@ class TorchBackend(AbstractBackend):
             losses.sum().backward()
         shown = {"elementwise_loss": losses.detach().cpu(), "logprobs": logprobs.detach().cpu()}
         return {
-            i: {name: _tensor(values[k, : len(inputs[i])]) for name, values in shown.items()} for k, i in enumerate(rows)
+            i: {name: _tensor(values[k, : len(inputs[i])]) for name, values in shown.items()}
+            for k, i in enumerate(rows)
         }
 
     def _settings(self, params: types.SamplingParams) -> SampleSettings:
@@ -207,7 +230,9 @@ class TorchBackend(AbstractBackend):
             return types.ErrorResponse(error=errors[start], status="failed")
         sequences = [
             types.GeneratedSequence(
-                stop_reason="stop" if r.stop_reason == "stop" else "length", tokens=r.token_ids, logprobs=r.logprobs
+                stop_reason="stop" if r.stop_reason == "stop" else "length",
+                tokens=r.token_ids,
+                logprobs=r.logprobs,
             )
             for r in results[start:end]
             if r is not None

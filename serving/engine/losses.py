@@ -16,7 +16,9 @@ MAX_LOG_RATIO = 10.0  # exp(10) is already absurd as an importance ratio; beyond
 DEFAULT_CLIP = (0.8, 1.2)  # absolute bounds of the ratio, the API's convention
 
 
-def cross_entropy(logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, config: Mapping[str, float]) -> Tensor:
+def cross_entropy(
+    logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, config: Mapping[str, float]
+) -> Tensor:
     """Negative log-likelihood; fractional weights scale their token."""
     return -logprobs * mask
 
@@ -28,12 +30,16 @@ def importance_sampling(
     return -torch.exp((logprobs - old).clamp(max=MAX_LOG_RATIO)) * advantages * mask
 
 
-def ppo(logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, config: Mapping[str, float]) -> Tensor:
+def ppo(
+    logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, config: Mapping[str, float]
+) -> Tensor:
     """PPO's clipped surrogate (arXiv 1707.06347), per-token ratio."""
     return _clipped(torch.exp((logprobs - old).clamp(max=MAX_LOG_RATIO)), advantages, config) * mask
 
 
-def gspo(logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, config: Mapping[str, float]) -> Tensor:
+def gspo(
+    logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, config: Mapping[str, float]
+) -> Tensor:
     """GSPO in its token form (arXiv 2507.18071, section 4.3): the ratio is the geometric mean over the response.
 
     s_i = exp(1/|y_i| * sum_t (logp_t - old_t)); the token weight is sg[s_i] * p_t / sg[p_t], whose value is s_i and whose
@@ -47,7 +53,9 @@ def gspo(logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, config
     return _clipped(ratio, advantages, config) * mask
 
 
-def cispo(logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, config: Mapping[str, float]) -> Tensor:
+def cispo(
+    logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, config: Mapping[str, float]
+) -> Tensor:
     """CISPO (arXiv 2506.13585): the clipped ratio is a constant weight on the policy gradient."""
     low, high = _bounds(config)
     ratio = torch.exp((logprobs - old).clamp(max=MAX_LOG_RATIO)).clamp(low, high).detach()
@@ -64,7 +72,9 @@ LOSSES: dict[str, LossFn] = {
 
 
 def _bounds(config: Mapping[str, float]) -> tuple[float, float]:
-    return config.get("clip_low_threshold", DEFAULT_CLIP[0]), config.get("clip_high_threshold", DEFAULT_CLIP[1])
+    return config.get("clip_low_threshold", DEFAULT_CLIP[0]), config.get(
+        "clip_high_threshold", DEFAULT_CLIP[1]
+    )
 
 
 def _clipped(ratio: Tensor, advantages: Tensor, config: Mapping[str, float]) -> Tensor:

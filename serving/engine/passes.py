@@ -21,7 +21,7 @@ def micro_batches(rows: Sequence[Sequence[int]], tokens_per_pass: int) -> list[l
     is counted once.
     """
     groups: list[list[int]] = []
-    for row in sorted(range(len(rows)), key=lambda i: rows[i]):
+    for row in sorted(range(len(rows)), key=lambda i: list(rows[i])):
         wider = [*groups[-1], row] if groups else []
         if wider and _cost([rows[i] for i in wider]) <= tokens_per_pass:
             groups[-1] = wider
@@ -32,7 +32,10 @@ def micro_batches(rows: Sequence[Sequence[int]], tokens_per_pass: int) -> list[l
 
 def common_prefix(rows: Sequence[Sequence[int]]) -> int:
     """How many leading tokens all rows share; at least one token of every row stays outside."""
-    first, last = min(rows), max(rows)  # in the order of tokens, these two differ earliest
+    first, last = (
+        min(map(list, rows)),
+        max(map(list, rows)),
+    )  # in the order of tokens, these two differ earliest
     shortest = min(map(len, rows))
     same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return max(0, min(same, shortest - 1))
@@ -72,9 +75,11 @@ def hidden_states(model: Any, rows: Sequence[Sequence[int]], device: torch.devic
     return torch.cat([top.expand(len(rows), -1, -1), rest_states], 1)
 
 
-def read_prefix(trunk: Any, prefix: Sequence[int], rows: int, device: torch.device) -> tuple[Tensor, DynamicCache]:
+def read_prefix(
+    trunk: Any, prefix: Sequence[int], rows: int, device: torch.device
+) -> tuple[Tensor, DynamicCache]:
     """(hidden states of `prefix`, shape (1, tokens, width); its keys and values, ready for `rows` rows)."""
-    cache = DynamicCache()
+    cache: Any = DynamicCache()
     ids = torch.tensor([list(prefix)], device=device)
     states: Tensor = trunk(input_ids=ids, past_key_values=cache, use_cache=True).last_hidden_state
     for layer in cache.layers:
@@ -94,7 +99,9 @@ def token_logprobs(model: Any, hidden: Tensor, targets: Tensor, wanted: Tensor) 
     flat_hidden, flat_targets = hidden[wanted], targets[wanted]
     parts = [
         torch.log_softmax(head(h).float(), -1).gather(-1, t[:, None])[:, 0]
-        for h, t in zip(flat_hidden.split(HEAD_CHUNK_TOKENS), flat_targets.split(HEAD_CHUNK_TOKENS), strict=True)
+        for h, t in zip(
+            flat_hidden.split(HEAD_CHUNK_TOKENS), flat_targets.split(HEAD_CHUNK_TOKENS), strict=True
+        )
     ]
     out = torch.zeros(targets.shape, dtype=torch.float32, device=targets.device)
     return out.masked_scatter(wanted, torch.cat(parts)) if parts else out

@@ -42,7 +42,10 @@ class Sampled:
 
 @torch.inference_mode()
 def generate(
-    model: Any, prompts: Sequence[Sequence[int]], settings: Sequence[SampleSettings], decode: Callable[[list[int]], str]
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    settings: Sequence[SampleSettings],
+    decode: Callable[[list[int]], str],
 ) -> list[Sampled]:
     """Samples one continuation a row.
 
@@ -80,7 +83,9 @@ def generate(
         logits = head(states[:, -1]).float()
 
 
-def _read_prompts(model: Any, prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[DynamicCache, Tensor, Tensor]:
+def _read_prompts(
+    model: Any, prompts: Sequence[Sequence[int]], device: torch.device
+) -> tuple[DynamicCache, Tensor, Tensor]:
     """(cache, attention mask, next-token logits), a line per row; each distinct prompt goes through the model once."""
     unique: dict[tuple[int, ...], int] = {}
     place = [unique.setdefault(tuple(prompt), len(unique)) for prompt in prompts]
@@ -106,7 +111,9 @@ def _read_prompts(model: Any, prompts: Sequence[Sequence[int]], device: torch.de
 def _next_tokens(logits: Tensor, rows: "Sequence[_Row]") -> tuple[list[int], list[float]]:
     """A token and its untempered logprob per line of `logits` (rows, vocabulary)."""
     logprobs = logits.log_softmax(-1)
-    temperatures = torch.tensor([max(r.settings.temperature, TINY_TEMPERATURE) for r in rows], device=logits.device)
+    temperatures = torch.tensor(
+        [max(r.settings.temperature, TINY_TEMPERATURE) for r in rows], device=logits.device
+    )
     weights = torch.softmax(logits / temperatures[:, None], -1)
     for k, row in enumerate(rows):
         if row.settings.top_k > 0 or row.settings.top_p < 1.0:
@@ -114,8 +121,12 @@ def _next_tokens(logits: Tensor, rows: "Sequence[_Row]") -> tuple[list[int], lis
     # Inverse of the distribution function, one uniform number a row: cheap, and each row keeps its own stream.
     cumulative = weights.double().cumsum(-1)
     uniform = torch.tensor([row.draw() for row in rows], dtype=torch.double, device=logits.device)[:, None]
-    sampled = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
-    greedy = torch.tensor([row.settings.temperature <= TINY_TEMPERATURE for row in rows], device=logits.device)
+    sampled = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)[:, 0].clamp(
+        max=logits.shape[-1] - 1
+    )
+    greedy = torch.tensor(
+        [row.settings.temperature <= TINY_TEMPERATURE for row in rows], device=logits.device
+    )
     chosen = torch.where(greedy, logits.argmax(-1), sampled)
     return chosen.tolist(), logprobs.gather(-1, chosen[:, None])[:, 0].tolist()
 

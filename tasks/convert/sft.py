@@ -12,8 +12,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from serving.errors import RendererError
 from serving.model import model_digest
-from serving.renderer import IM_END, Renderer, RendererError, TokenRow, render_assistant, trained_text, verify_against_template
+from serving.renderer import (
+    IM_END,
+    Renderer,
+    TokenRow,
+    render_assistant,
+    trained_text,
+    verify_against_template,
+)
 from storage import datasets
 from storage.conversation import Conversation, path_ids
 from storage.home import Home
@@ -67,8 +75,12 @@ def build_sft(
     conversations = list(lake.conversations(where=config.where, source=sources, version=version))
     rows = list(_rows(conversations, renderer, config, dropped, progress))
     if len(rows) < config.min_rows:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.most_common()) or "no conversation matched"
-        raise TaskError(f"only {len(rows)} training rows of {len(conversations)} conversations ({reasons}); min_rows is {config.min_rows}")
+        reasons = (
+            ", ".join(f"{n} {reason}" for reason, n in dropped.most_common()) or "no conversation matched"
+        )
+        raise TaskError(
+            f"only {len(rows)} training rows of {len(conversations)} conversations ({reasons}); min_rows is {config.min_rows}"
+        )
     manifest = {
         "kind": "sft",
         "parents": [version],
@@ -166,5 +178,3 @@ def _counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
         "tokens": sum(len(row["token_ids"]) for row in rows),
         "trained_tokens": sum(sum(row["mask"]) for row in rows),
     }
-
-

@@ -21,7 +21,7 @@ from serving.catalog import register
 from serving.config import EngineConfig
 from serving.model import model_digest
 from serving.renderer import Renderer
-from serving.server import TinkerServer, connect
+from serving.server import TinkerServer
 from storage import stages
 from storage.atomic import write_json
 from storage.home import Home
@@ -78,16 +78,23 @@ def evaluate(
     tasks = {name: load_tasks(folder) for name, folder in sets.items()}
     for name, members in tasks.items():
         if not members:
-            raise TaskError(f"no tasks for the {name} set under {sets[name]}: a task is a folder with a task.toml")
+            raise TaskError(
+                f"no tasks for the {name} set under {sets[name]}: a task is a folder with a task.toml"
+            )
     renderer = Renderer(model_dir)
-    keys = {name: _inputs(home, model_dir, ref, tasks, config, agent, sandbox, engine, renderer, seed) for name, ref in refs.items()}
+    keys = {
+        name: _inputs(home, model_dir, ref, tasks, config, agent, sandbox, engine, renderer, seed)
+        for name, ref in refs.items()
+    }
     kept = {name: stages.reuse(home, "evaluate-model", key) for name, key in keys.items()}
     missing = [name for name in refs if kept[name] is None]
     if missing:
         with TinkerServer(model_dir, run.path / "engine" / "evaluate", engine) as server:
             for name in missing:
                 actor = _agent(home, server, refs[name], model_dir, renderer, agent, config.temperature)
-                found = roll_out(name, actor, tasks, config.samples, sandbox, run, seed=seed, progress=progress)
+                found = roll_out(
+                    name, actor, tasks, config.samples, sandbox, run, seed=seed, progress=progress
+                )
                 stages.record(home, "evaluate-model", keys[name], found)
                 kept[name] = found
     models = [_model(name, refs[name], kept[name] or {}, seed) for name in refs]
@@ -141,7 +148,9 @@ def rollout_seed(seed: int, task_digest: str, sample: int) -> int:
     return random.Random(f"evaluate/{seed}/{task_digest}/{sample}").getrandbits(31)
 
 
-def summarise(models: Sequence[dict[str, Any]], candidate: str, incumbent: str, *, seed: int) -> dict[str, Any]:
+def summarise(
+    models: Sequence[dict[str, Any]], candidate: str, incumbent: str, *, seed: int
+) -> dict[str, Any]:
     """The content of evaluations.json: all verdicts, and the differences that are asked about."""
     by_name = {model["name"]: model for model in models}
     pairs = {"heldout": (candidate, incumbent, "heldout"), "regression": (candidate, incumbent, "regression")}
@@ -163,13 +172,25 @@ def _model(name: str, ref: str, found: Mapping[str, Any], seed: int) -> dict[str
     results: Results = found["results"]
     sets = dict.fromkeys(row["set"] for row in results)
     scores = {at: score(by_task(r for r in results if r["set"] == at), seed=seed).to_json() for at in sets}
-    return {"name": name, "ref": ref, "score": scores[next(iter(scores))], "scores": scores, "results": results}
+    return {
+        "name": name,
+        "ref": ref,
+        "score": scores[next(iter(scores))],
+        "scores": scores,
+        "results": results,
+    }
 
 
 def _agent(
-    home: Home, server: TinkerServer, ref: str, model_dir: Path, renderer: Renderer, agent: AgentConfig, temperature: float
+    home: Home,
+    server: TinkerServer,
+    ref: str,
+    model_dir: Path,
+    renderer: Renderer,
+    agent: AgentConfig,
+    temperature: float,
 ) -> Agent:
-    service = connect(server)
+    service = server.connect()
     if ref == BASE:
         client = service.create_sampling_client(base_model=server.base_model)
     else:
@@ -186,11 +207,15 @@ def prove_adapter(server: TinkerServer, service: Any, client: Any, renderer: Ren
     """Raises TaskError if `client` answers with the base model's own probabilities: then no adapter is on."""
     from tinker import types
 
-    prompt = types.ModelInput.from_ints(renderer.prompt([{"role": "user", "content": "Count the files."}], []))
+    prompt = types.ModelInput.from_ints(
+        renderer.prompt([{"role": "user", "content": "Count the files."}], [])
+    )
     base = service.create_sampling_client(base_model=server.base_model)
     ours, theirs = (server.result(c.compute_logprobs(prompt)) for c in (client, base))
     if ours == theirs:
-        raise TaskError("the server answers for a checkpoint with the base model's probabilities; its adapter is not on")
+        raise TaskError(
+            "the server answers for a checkpoint with the base model's probabilities; its adapter is not on"
+        )
 
 
 def _inputs(

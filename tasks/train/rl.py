@@ -67,8 +67,12 @@ def train_rl(
         raise TaskError(f"no tasks under {tasks_dir}: a task is a folder with a task.toml")
     tokens, barren = 0, 0
     rewards: list[float] = []
-    with train_session(home, run, model_dir, engine, name="rl", rank=config.rank, seed=seed, start=start) as session:
-        for step, chosen in zip(range(config.steps), task_plan(tasks, config.groups_per_step, seed), strict=False):
+    with train_session(
+        home, run, model_dir, engine, name="rl", rank=config.rank, seed=seed, start=start
+    ) as session:
+        for step, chosen in zip(
+            range(config.steps), task_plan(tasks, config.groups_per_step, seed), strict=False
+        ):
             say = _counter(progress, step, config)
             groups = collect(session, chosen, step, config, agent, sandbox, seed=seed, say=say)
             report = _learn(session, groups, step, config)
@@ -122,9 +126,17 @@ def collect(
     say: Callable[[Trial], None],
 ) -> list[list[Trial]]:
     """Rolls each task out `group_size` times on the weights as they are now; one list of trials a task."""
-    actor = bash_agent(session.server, session.sampler(), session.renderer, agent, temperature=config.temperature)
+    actor = bash_agent(
+        session.server, session.sampler(), session.renderer, agent, temperature=config.temperature
+    )
     jobs = [
-        TrialJob(task=task, agent=actor, sample=sample, seed=rollout_seed(seed, step, task.name, sample), run_id=session.run.id)
+        TrialJob(
+            task=task,
+            agent=actor,
+            sample=sample,
+            seed=rollout_seed(seed, step, task.name, sample),
+            run_id=session.run.id,
+        )
         for task in tasks
         for sample in range(config.group_size)
     ]
@@ -151,7 +163,9 @@ def rollout_datum(rollout: Rollout, rollouts: int) -> Any:
     )
 
 
-def _learn(session: TrainSession, groups: Sequence[Sequence[Trial]], step: int, config: RlConfig) -> dict[str, float]:
+def _learn(
+    session: TrainSession, groups: Sequence[Sequence[Trial]], step: int, config: RlConfig
+) -> dict[str, float]:
     """One optimizer step on what the groups show; the step's metrics."""
     started = time.monotonic()
     advantages = [group_advantages([trial.reward for trial in group]) for group in groups]
@@ -179,7 +193,10 @@ def _learn(session: TrainSession, groups: Sequence[Sequence[Trial]], step: int, 
     if rollouts:
         data = [rollout_datum(rollout, len(rollouts)) for rollout in rollouts]
         output, optim = session.step(data, config.loss, config.loss_config(), report["lr"], config)
-        report |= {"grad_norm": optim.get("grad_norm", math.nan), **mismatch(rollouts, output.loss_fn_outputs)}
+        report |= {
+            "grad_norm": optim.get("grad_norm", math.nan),
+            **mismatch(rollouts, output.loss_fn_outputs),
+        }
         report["loss"] = sum(sum(o["elementwise_loss"].data) for o in output.loss_fn_outputs)
     report["train_seconds"] = time.monotonic() - started
     return report

@@ -16,7 +16,7 @@ from serving.catalog import register, training_path
 from serving.config import EngineConfig
 from serving.model import model_digest
 from serving.renderer import Renderer
-from serving.server import TinkerServer, connect
+from serving.server import TinkerServer
 from storage.home import Home
 from storage.registry import Checkpoint, Registry
 from storage.runs import Run
@@ -51,7 +51,14 @@ class TrainSession:
     rank: int
     parent: str
 
-    def step(self, data: Sequence[Any], loss: str, loss_config: dict[str, float] | None, rate: float, opt: OptimizerConfig) -> tuple[Any, dict[str, float]]:
+    def step(
+        self,
+        data: Sequence[Any],
+        loss: str,
+        loss_config: dict[str, float] | None,
+        rate: float,
+        opt: OptimizerConfig,
+    ) -> tuple[Any, dict[str, float]]:
         """One fused forward-backward over `data` and one optimizer step; returns its output and the optimizer's metrics."""
         from tinker import types
 
@@ -81,12 +88,22 @@ class TrainSession:
             "run": self.run.id,
             **made_from,
         }
-        return Registry(self.home).add(folder / "sampler_weights" / "end.tar.gz", folder / "end.tar.gz", manifest)
+        return Registry(self.home).add(
+            folder / "sampler_weights" / "end.tar.gz", folder / "end.tar.gz", manifest
+        )
 
 
 @contextmanager
 def train_session(
-    home: Home, run: Run, model_dir: Path, engine: EngineConfig, *, name: str, rank: int, seed: int, start: str | None
+    home: Home,
+    run: Run,
+    model_dir: Path,
+    engine: EngineConfig,
+    *,
+    name: str,
+    rank: int,
+    seed: int,
+    start: str | None,
 ) -> Iterator[TrainSession]:
     """A session on a fresh adapter, or on the registered checkpoint `start` (weights only: its optimizer served another loss).
 
@@ -99,18 +116,22 @@ def train_session(
     if parent:
         check_fits(parent, model_dir, renderer, rank)
     with TinkerServer(model_dir, run.path / "engine" / name, engine) as server:
-        service = connect(server)
+        service = server.connect()
         client = service.create_lora_training_client(base_model=server.base_model, rank=rank, seed=seed)
         if parent:
-            register(server.state_dir, parent.id, server.base_model, rank, parent.sampler_tar, parent.training_tar)
+            register(
+                server.state_dir, parent.id, server.base_model, rank, parent.sampler_tar, parent.training_tar
+            )
             server.result(client.load_state(training_path(parent.id)))
-        yield TrainSession(home, run, model_dir, renderer, server, service, client, rank, parent.id if parent else "base")
+        yield TrainSession(
+            home, run, model_dir, renderer, server, service, client, rank, parent.id if parent else "base"
+        )
 
 
 def check_fits(checkpoint: Checkpoint, model_dir: Path, renderer: Renderer, rank: int | None = None) -> None:
     """Raises TaskError if a checkpoint cannot be used on this base model with this renderer."""
     made = checkpoint.manifest
-    facts = {
+    facts: dict[str, tuple[Any, Any]] = {
         "base model": (made.get("base_model"), model_digest(model_dir)),
         "renderer": ((made.get("renderer") or {}).get("digest"), renderer.digest),
     }
@@ -137,6 +158,9 @@ def datum(token_ids: Sequence[int], weights: Sequence[float], **columns: Sequenc
     def tensor(values: Sequence[float], dtype: Any) -> Any:
         return types.TensorData(data=list(values), dtype=dtype, shape=[len(values)])
 
-    inputs = {"target_tokens": tensor(list(token_ids[1:]), "int64"), "weights": tensor(list(weights[1:]), "float32")}
+    inputs = {
+        "target_tokens": tensor(list(token_ids[1:]), "int64"),
+        "weights": tensor(list(weights[1:]), "float32"),
+    }
     inputs |= {name: tensor(list(values[1:]), "float32") for name, values in columns.items()}
     return types.Datum(model_input=types.ModelInput.from_ints(list(token_ids[:-1])), loss_fn_inputs=inputs)

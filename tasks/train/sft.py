@@ -46,7 +46,9 @@ def train_sft(
     batches = batch_plan(len(rows), config, seed)
     if not batches:
         raise TaskError(f"dataset {dataset_id} has no training rows")
-    with train_session(home, run, model_dir, engine, name="sft", rank=config.rank, seed=seed, start=start) as session:
+    with train_session(
+        home, run, model_dir, engine, name="sft", rank=config.rank, seed=seed, start=start
+    ) as session:
         _check_renderer(manifest, session)
         tokens, losses = 0, []
         for step, batch in enumerate(batches):
@@ -56,7 +58,13 @@ def train_sft(
             losses.append(report["loss"])
             progress(ProgressEvent("sft", step + 1, len(batches), f"loss {report['loss']:.3f}"))
         metrics = {"loss_first": losses[0], "loss_last": losses[-1]}
-        made_from = {"dataset": dataset_id, "steps": len(batches), "metrics": metrics, "config": config.model_dump(mode="json"), "seed": seed}
+        made_from = {
+            "dataset": dataset_id,
+            "steps": len(batches),
+            "metrics": metrics,
+            "config": config.model_dump(mode="json"),
+            "seed": seed,
+        }
         checkpoint = session.register("sft", made_from)
     return TrainResult(
         run=run.id, checkpoint=checkpoint.id, steps=len(batches), tokens=tokens,
@@ -96,4 +104,6 @@ def _step(session: TrainSession, rows: Sequence[Row], config: SftConfig, rate: f
 def _check_renderer(manifest: dict[str, Any], session: TrainSession) -> None:
     made = (manifest.get("renderer") or {}).get("digest")
     if made != session.renderer.digest:
-        raise TaskError("the dataset was rendered for another tokenizer or text form; build it again with dataset build sft")
+        raise TaskError(
+            "the dataset was rendered for another tokenizer or text form; build it again with dataset build sft"
+        )

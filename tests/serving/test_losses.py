@@ -87,7 +87,9 @@ def test_cispo_keeps_a_gradient_where_it_clips() -> None:
 
 def test_cross_entropy_scales_by_fractional_weights() -> None:
     logprobs, old, advantages, mask = batch(0.0)
-    torch.testing.assert_close(cross_entropy(logprobs, old, advantages, mask / 4, {}).sum(), -(logprobs * mask).sum() / 4)
+    torch.testing.assert_close(
+        cross_entropy(logprobs, old, advantages, mask / 4, {}).sum(), -(logprobs * mask).sum() / 4
+    )
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))

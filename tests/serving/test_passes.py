@@ -30,7 +30,9 @@ def adapters(tiny_model_dir: Path) -> Adapters:
 
 
 @given(ROWS, st.integers(4, 40))
-def test_every_row_is_in_exactly_one_micro_batch_and_none_costs_too_much(rows: list[list[int]], limit: int) -> None:
+def test_every_row_is_in_exactly_one_micro_batch_and_none_costs_too_much(
+    rows: list[list[int]], limit: int
+) -> None:
     groups = micro_batches(rows, limit)
     assert sorted(i for group in groups for i in group) == list(range(len(rows)))
     for group in groups:
@@ -52,7 +54,7 @@ def loss_and_gradient(adapters: Adapters, groups: list[list[list[int]]]) -> tupl
         parameter.grad = None
     total = torch.zeros(())
     for rows in groups:
-        targets = pad([row[1:] + [3] for row in rows], torch.long, CPU)
+        targets = pad([[*row[1:], 3] for row in rows], torch.long, CPU)
         wanted = pad([[1] * len(row) for row in rows], torch.long, CPU) != 0
         loss = -token_logprobs(model, hidden_states(model, rows, CPU), targets, wanted).sum()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -65,7 +67,10 @@ def test_rows_upon_a_shared_beginning_have_the_gradient_of_rows_by_themselves(ad
     shared = torch.randint(3, 200, (20,)).tolist()
     rows = [shared + torch.randint(3, 200, (n,)).tolist() for n in (4, 7, 1, 12)]
     assert common_prefix(rows) >= 20
-    together, apart = loss_and_gradient(adapters, [rows]), loss_and_gradient(adapters, [[row] for row in rows])
+    together, apart = (
+        loss_and_gradient(adapters, [rows]),
+        loss_and_gradient(adapters, [[row] for row in rows]),
+    )
     torch.testing.assert_close(together[0], apart[0], rtol=1e-5, atol=1e-5)
     assert (together[1] - apart[1]).norm() / apart[1].norm() < 1e-5
 
@@ -80,7 +85,9 @@ def test_positions_that_are_not_wanted_are_not_computed(adapters: Adapters) -> N
     assert found[0, 1] < 0.0
 
 
-def test_a_snapshot_is_the_adapter_as_it_was_and_leaves_the_one_in_training_alone(adapters: Adapters, tmp_path: Path) -> None:
+def test_a_snapshot_is_the_adapter_as_it_was_and_leaves_the_one_in_training_alone(
+    adapters: Adapters, tmp_path: Path
+) -> None:
     rows = [[5, 6, 7, 8]]
     with torch.no_grad():
         then = hidden_states(adapters.activate("policy"), rows, CPU)

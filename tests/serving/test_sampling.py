@@ -39,20 +39,26 @@ def test_a_rows_tokens_do_not_depend_on_its_neighbours(model: Any) -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_logprobs_are_what_the_trainer_computes_whatever_the_temperature(model: Any, temperature: float) -> None:
+def test_logprobs_are_what_the_trainer_computes_whatever_the_temperature(
+    model: Any, temperature: float
+) -> None:
     sampled = generate(model, PROMPTS, [settings(seed=n, temperature=temperature) for n in range(4)], decode)
     for prompt, one in zip(PROMPTS, sampled, strict=True):
         row = prompt + one.token_ids
-        targets = torch.tensor([row[1:] + [0]])
+        targets = torch.tensor([[*row[1:], 0]])
         wanted = torch.zeros_like(targets, dtype=torch.bool)
         wanted[0, len(prompt) - 1 : len(row) - 1] = True
         with torch.no_grad():
-            trained = token_logprobs(model, hidden_states(model, [row], torch.device("cpu")), targets, wanted)[wanted]
+            trained = token_logprobs(
+                model, hidden_states(model, [row], torch.device("cpu")), targets, wanted
+            )[wanted]
         torch.testing.assert_close(torch.tensor(one.logprobs), trained, rtol=1e-4, atol=1e-4)
 
 
 def test_temperature_zero_takes_the_likeliest_token(model: Any) -> None:
-    first, second = (generate(model, [[5, 6]], [settings(seed=n, temperature=0.0)], decode)[0] for n in (1, 2))
+    first, second = (
+        generate(model, [[5, 6]], [settings(seed=n, temperature=0.0)], decode)[0] for n in (1, 2)
+    )
     assert first.token_ids == second.token_ids
     with torch.no_grad():
         likeliest = int(model(input_ids=torch.tensor([[5, 6]])).logits[0, -1].argmax())
