@@ -21,6 +21,7 @@ from skyrl.tinker import types
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from serving.engine import attention
 from serving.engine.adapters import Adapters, write_archive
 from serving.engine.losses import LOSSES
 from serving.engine.passes import hidden_states, micro_batches, pad, token_logprobs
@@ -53,7 +54,7 @@ class TorchBackend(AbstractBackend):
         self.device = _device(config.device)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(base_model)
         base: Any = AutoModelForCausalLM.from_pretrained(
-            base_model, dtype=_dtype(config.dtype, self.device), attn_implementation="sdpa"
+            base_model, dtype=_dtype(config.dtype, self.device), attn_implementation=attention.register()
         )
         self.adapters = Adapters(base.to(self.device).eval(), config.snapshots)
         self.stop_tokens = _end_tokens(base_model, self.tokenizer)
