@@ -1,8 +1,8 @@
 """Records the example's traces in real sandboxes: `PYTHONPATH=. python examples/first_night/record.py [DIR]`.
 
 Keeps true: every tool result and every verdict in a trace is what a sandbox gave; the chores are like the
-training tasks but none of them, and nothing of the held-out or regression tasks is in one. Leaves to others:
-the model of the base attempts (call `record_attempts` with a policy and a renderer).
+training tasks but none of them, and nothing of the held-out or regression tasks is in one. `--base MODEL_DIR`
+records the base model's own attempts instead.
 """
 
 import json
@@ -24,7 +24,7 @@ from sandbox.harbor import Task, load_task
 from sandbox.trial import Trial, TrialJob, run_trials
 
 EXPERT_SESSIONS = 208
-ATTEMPTS = 64
+ATTEMPTS = 48
 MAX_RESULT_CHARS = 2000
 LIMITS = SandboxConfig(concurrency=3)
 
@@ -95,10 +95,11 @@ def record_attempts(
     directory: Path = HERE,
     model: str = "smollm2-135m-instruct",
     max_turns: int = 4,
-    max_tokens_per_turn: int = 96,
-    max_context: int = 1024,
+    max_tokens_per_turn: int = 64,
+    max_context: int = 512,
+    limits: SandboxConfig = LIMITS,
 ) -> None:
-    """A model's own attempts, into traces/base_attempts_openai.jsonl.gz, replacing what was there.
+    """A model's own attempts, half in each format, into traces/base_attempts_*.jsonl.gz, replacing what was there.
 
     Raises:
         RuntimeError: an attempt has no verdict.
@@ -113,9 +114,12 @@ def record_attempts(
         max_result_chars=MAX_RESULT_CHARS,
     )
     # Numbered after the expert's sessions: their times come later.
-    sessions = _sessions(made, [agent] * len(made), model=model, first_number=EXPERT_SESSIONS)
-    path = directory / "traces" / "base_attempts_openai.jsonl.gz"
-    write_log(path, (record for session in sessions for record in openai_records(session)))
+    sessions = _sessions(made, [agent] * len(made), model=model, first_number=EXPERT_SESSIONS, limits=limits)
+    traces = directory / "traces"
+    write_log(traces / "base_attempts_openai.jsonl.gz", (r for s in sessions[::2] for r in openai_records(s)))
+    write_log(
+        traces / "base_attempts_anthropic.jsonl.gz", (r for s in sessions[1::2] for r in anthropic_records(s))
+    )
 
 
 def _sessions(
@@ -124,6 +128,7 @@ def _sessions(
     *,
     model: str = "scripted-expert",
     first_number: int = 0,
+    limits: SandboxConfig = LIMITS,
 ) -> list[Session]:
     with tempfile.TemporaryDirectory() as scratch:
         for instance in made:
@@ -132,7 +137,7 @@ def _sessions(
             TrialJob(load_task(Path(scratch) / instance.name), agent, seed=instance.seed, run_id="record")
             for instance, agent in zip(made, agents, strict=True)
         ]
-        trials = run_trials(jobs, LIMITS)
+        trials = run_trials(jobs, limits)
     return [
         _session(trial, instance, model, first_number + number)
         for number, (trial, instance) in enumerate(zip(trials, made, strict=True))
@@ -156,5 +161,26 @@ def _taken(groups: Iterable[Sequence[Instance]]) -> set[str]:
     return {text for group in groups for instance in group for text in fingerprint(instance.chore)}
 
 
+def record_base(model_dir: Path, directory: Path = HERE) -> None:
+    """The base model's own attempts, sampled from a server of its own."""
+    from serving.config import EngineConfig
+    from serving.renderer import Renderer
+    from serving.server import TinkerServer
+    from tasks.agent import TinkerPolicy
+
+    renderer = Renderer(model_dir)
+    with (
+        tempfile.TemporaryDirectory() as state,
+        TinkerServer(model_dir, Path(state), EngineConfig()) as server,
+    ):
+        client = server.connect().create_sampling_client(base_model=server.base_model)
+        policy = TinkerPolicy(server, client, renderer.stop_token_ids)
+        limits = LIMITS.model_copy(update={"concurrency": 24})
+        record_attempts(policy, renderer, attempt_instances(), directory=directory, limits=limits)
+
+
 if __name__ == "__main__":
-    record_expert(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE, expert_instances())
+    if sys.argv[1:2] == ["--base"]:
+        record_base(Path(sys.argv[2]))
+    else:
+        record_expert(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE, expert_instances())

@@ -28,7 +28,9 @@ def attention(
     grouped = query.reshape(rows, groups, heads // groups, width)
     scores = (grouped @ key.transpose(2, 3)).float() * scale
     if attention_mask is not None:
-        scores = scores.masked_fill(~attention_mask, -torch.inf)  # (rows, 1, 1, tokens): true where it may look
+        scores = scores.masked_fill(
+            ~attention_mask, -torch.inf
+        )  # (rows, 1, 1, tokens): true where it may look
     mixed = scores.softmax(-1).to(value.dtype) @ value
     return mixed.reshape(rows, 1, heads, width), None
 
