@@ -72,15 +72,11 @@ def evaluate(
     the last and the first.
 
     Raises:
-        TaskError: no tasks, or a checkpoint that does not fit the base model.
+        SandboxError: there are no tasks, or one cannot be read.
+        TaskError: a checkpoint does not fit the base model.
         ServerFailed: the server died.
     """
     tasks = {name: load_tasks(folder) for name, folder in sets.items()}
-    for name, members in tasks.items():
-        if not members:
-            raise TaskError(
-                f"no tasks for the {name} set under {sets[name]}: a task is a folder with a task.toml"
-            )
     renderer = Renderer(model_dir)
     keys = {
         name: _inputs(home, model_dir, ref, tasks, config, agent, sandbox, engine, renderer, seed)

@@ -58,13 +58,12 @@ def train_rl(
         start: the checkpoint to begin from; None begins from the base model.
 
     Raises:
-        TaskError: no tasks, or several steps in a row in which no group carried a signal.
+        SandboxError: there are no tasks, or one cannot be read.
+        TaskError: several steps in a row in which no group carried a signal.
         ServerFailed: the training server died.
     """
     started = time.monotonic()
     tasks = load_tasks(tasks_dir)
-    if not tasks:
-        raise TaskError(f"no tasks under {tasks_dir}: a task is a folder with a task.toml")
     tokens, barren = 0, 0
     rewards: list[float] = []
     with train_session(
