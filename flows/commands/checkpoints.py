@@ -74,7 +74,7 @@ def export(
         typer.Option("--as", help="peft: the adapter alone; merged: a whole transformers model."),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to; must not be there yet [./ID-FORM].")
+        Path | None, typer.Option(metavar="DIR", help="Where to; must not be there yet (default: ./ID-FORM).")
     ] = None,
 ) -> None:
     """Write a checkpoint for other programs.

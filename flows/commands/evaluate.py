@@ -21,10 +21,11 @@ def register(app: typer.Typer) -> None:
 def evaluate(
     call: Call,
     ref: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="A checkpoint, prod, base … [prod, else base].")
+        str | None,
+        typer.Argument(metavar="[REF]", help="A checkpoint, prod, base … (default: prod, else base)."),
     ] = None,
     tasks: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of tasks [the configuration's sets].")
+        Path | None, typer.Option(metavar="DIR", help="Folder of tasks (default: the configuration's sets).")
     ] = None,
     agent: Annotated[
         Literal["bash", "oracle", "noop"],
@@ -34,10 +35,10 @@ def evaluate(
         str | None, typer.Option(metavar="REF", help="Compare with this one, in pairs.")
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Rollouts of each task [the configuration's].")
+        int | None, typer.Option(min=1, help="Rollouts of each task (default: the configuration's).")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="The same for every model [the configuration's].")
+        int | None, typer.Option(min=0, help="The same for every model (default: the configuration's).")
     ] = None,
 ) -> None:
     """Run an agent on tasks in sandboxes; the verifier's verdict is the reward.

@@ -19,7 +19,7 @@ def ingest(
     ],
     format: Annotated[str, typer.Option(help="auto, or the name of a format.")] = "auto",
     source: Annotated[
-        str | None, typer.Option(help="The name the lake knows these traces by [the file's].")
+        str | None, typer.Option(help="The name the lake knows these traces by (default: the file's).")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing, and show what would be kept.")

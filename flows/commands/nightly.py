@@ -24,7 +24,7 @@ def nightly(
         str | None, typer.Option(help="The name of these traces, and the only source trained on.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of everything that draws [the configuration's].")
+        int | None, typer.Option(min=0, help="Of everything that draws (default: the configuration's).")
     ] = None,
 ) -> None:
     """The whole night once: ingest, convert, SFT, RL, evaluate, promote, report.

@@ -17,7 +17,8 @@ def register(app: typer.Typer) -> None:
 def report(
     call: Call,
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="A run's id or its beginning [the last night].")
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run's id or its beginning (default: the last night)."),
     ] = None,
 ) -> None:
     """A night in one screen, and its page."""

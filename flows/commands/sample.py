@@ -12,7 +12,7 @@ from flows.exits import USAGE, Stop
 
 MaxTokens = Annotated[int, typer.Option(min=1, help="Tokens of one answer at most.")]
 Temperature = Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Of the draw [the configuration's].")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Of the draw (default: the configuration's).")]
 System = Annotated[str | None, typer.Option(metavar="TEXT", help="The system prompt.")]
 Tools = Annotated[Path | None, typer.Option(metavar="FILE", help="A JSON list of tools the model may call.")]
 
@@ -26,7 +26,8 @@ def register(app: typer.Typer) -> None:
 def sample(
     call: Call,
     words: Annotated[
-        list[str], typer.Argument(metavar="[REF] PROMPT…", help="What to ask; first, perhaps, whom [prod].")
+        list[str],
+        typer.Argument(metavar="[REF] PROMPT…", help="What to ask; first, perhaps, whom (default: prod)."),
     ],
     model: Annotated[
         str | None, typer.Option("--model", metavar="REF", help="Whom to ask; all words are the prompt.")
@@ -67,7 +68,9 @@ def sample(
 
 def chat(
     call: Call,
-    ref: Annotated[str | None, typer.Argument(metavar="[REF]", help="Whom to talk to [prod].")] = None,
+    ref: Annotated[
+        str | None, typer.Argument(metavar="[REF]", help="Whom to talk to (default: prod).")
+    ] = None,
     system: System = None,
     tools: Tools = None,
     max_tokens: MaxTokens = 256,

@@ -46,7 +46,7 @@ def check(
 def list_(
     call: Call,
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DIR…]", help="Folders [the configuration's].")
+        list[Path] | None, typer.Argument(metavar="[DIR…]", help="Folders (default: the configuration's).")
     ] = None,
 ) -> None:
     """The tasks of these folders, or of the configuration."""

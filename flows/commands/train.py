@@ -8,11 +8,14 @@ import typer
 from flows.call import Call, command, group
 
 Start = Annotated[
-    str | None, typer.Option("--model", metavar="REF", help="The checkpoint to begin from [the base model].")
+    str | None,
+    typer.Option("--model", metavar="REF", help="The checkpoint to begin from (default: the base model)."),
 ]
-Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Optimizer steps [the configuration's].")]
+Steps = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Optimizer steps (default: the configuration's).")
+]
 Seed = Annotated[
-    int | None, typer.Option("--seed", min=0, help="Of order and rollouts [the configuration's].")
+    int | None, typer.Option("--seed", min=0, help="Of order and rollouts (default: the configuration's).")
 ]
 
 
@@ -57,10 +60,11 @@ def sft(
 def rl(
     call: Call,
     tasks: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of tasks [the configuration's].")
+        Path | None, typer.Option(metavar="DIR", help="Folder of tasks (default: the configuration's).")
     ] = None,
     loss: Annotated[
-        str | None, typer.Option(help="gspo, ppo, importance_sampling or cispo [the configuration's].")
+        str | None,
+        typer.Option(help="gspo, ppo, importance_sampling or cispo (default: the configuration's)."),
     ] = None,
     model: Start = None,
     steps: Steps = None,

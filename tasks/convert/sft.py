@@ -158,11 +158,12 @@ def check_row(renderer: Renderer, row: TokenRow, targets: Sequence[dict[str, Any
 
 
 def _check_outcome(conversation: Conversation, config: ConvertConfig) -> None:
-    reward = (conversation.outcome or {}).get("reward")
-    if reward is None:
+    outcome = conversation.outcome or {}
+    reward, passed = outcome.get("reward"), outcome.get("passed")
+    if reward is None and passed is None:
         if config.require_outcome:
             raise Dropped("no_outcome")
-    elif float(reward) < config.min_reward:
+    elif passed is False if reward is None else float(reward) < config.min_reward:
         raise Dropped("not_successful")
 
 

@@ -1,5 +1,6 @@
 """From the lake to rows: what is trained is exactly what the agent said and should say again."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,16 @@ def test_without_require_outcome_a_conversation_without_a_verdict_is_a_row_and_a
         home, tiny_model_dir, [talk("b", reward=0.0), talk("c", reward=None)], require_outcome=False
     )
     assert (result.rows, result.dropped) == (1, {"not_successful": 1})
+
+
+@pytest.mark.parametrize(("passed", "dropped"), [(True, {}), (False, {"not_successful": 1})])
+def test_a_verdict_without_a_number_counts(
+    home: Home, tiny_model_dir: Path, passed: bool, dropped: dict[str, int]
+) -> None:
+    verdict = {"kind": "test", "reward": None, "passed": passed}
+    conversations = [talk("a"), dataclasses.replace(talk("b"), outcome=verdict)]
+    result, _ = build(home, tiny_model_dir, conversations)
+    assert result.dropped == dropped
 
 
 def test_a_turn_that_two_conversations_share_is_trained_once(home: Home, tiny_model_dir: Path) -> None:
