@@ -23,6 +23,9 @@ from serving.server import START_TIMEOUT_S, answers
 STATE_FILE, SUPERVISOR_LOG, SERVER_LOG = "endpoint.json", "supervisor.log", "server.log"
 POLL_S = 0.3
 
+_started: dict[int, "subprocess.Popen[bytes]"] = {}
+"""Supervisors that this process started: they outlive it, and are reaped here if they end before."""
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -55,10 +58,11 @@ def start(state_dir: Path, model_dir: Path, engine: EngineConfig, endpoint: Endp
     state_dir.mkdir(parents=True, exist_ok=True)
     settings = {"model_dir": str(model_dir), "engine": engine.model_dump(), "endpoint": endpoint.model_dump()}
     with (state_dir / SUPERVISOR_LOG).open("ab") as sink:
-        supervisor = subprocess.Popen(
+        supervisor: subprocess.Popen[bytes] = subprocess.Popen(
             [sys.executable, "-m", "serving.endpoint_main", str(state_dir), json.dumps(settings)],
             stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True,
         )  # fmt: skip
+    _started[supervisor.pid] = supervisor
     return _wait(state_dir, supervisor)
 
 
@@ -67,6 +71,8 @@ def stop(state_dir: Path) -> bool:
     current = status(state_dir)
     if current.running and current.pid:
         stop_tree(current.pid)
+        if mine := _started.pop(current.pid, None):
+            mine.wait()
     (state_dir / STATE_FILE).unlink(missing_ok=True)
     return current.running
 
